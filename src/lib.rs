@@ -1,0 +1,3 @@
+//! The service between an online judge and heng-controller.
+
+pub mod protocol;

@@ -1,0 +1,3 @@
+//! The `judge-relay` command.
+
+fn main() {}
