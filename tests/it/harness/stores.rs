@@ -71,7 +71,7 @@ impl Template {
             let database = Database::create("judge_relay_template", "");
             migrate(&database.url());
             // A connection to the template would make the next copy of it fail.
-            administer(&format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", database.0));
+            administer(&format!("ALTER DATABASE {} WITH ALLOW_CONNECTIONS false", database.0)).unwrap();
             Self(database)
         })
     }
@@ -96,7 +96,7 @@ struct Database(String);
 impl Database {
     fn create(kind: &str, options: &str) -> Self {
         let name = unique(kind);
-        administer(&format!("CREATE DATABASE {name} {options}"));
+        administer(&format!("CREATE DATABASE {name} {options}")).unwrap();
         Self(name)
     }
 
@@ -109,20 +109,22 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        outside_every_runtime(|| administer(&format!("DROP DATABASE {} WITH (FORCE)", self.0)));
+        let dropped = outside_every_runtime(|| administer(&format!("DROP DATABASE {} WITH (FORCE)", self.0)));
+        // A second panic during a failed test's cleanup would abort all tests and hide the first.
+        assert!(dropped.is_ok() || thread::panicking(), "{}: {dropped:?}", self.0);
     }
 }
 
 /// Runs one statement in the server's own database.
-fn administer(statement: &str) {
-    block_on(async {
-        let url = POSTGRES.url(PrivatePostgres::url);
-        let (client, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the server answers");
+fn administer(statement: &str) -> Result<(), tokio_postgres::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&POSTGRES.url(PrivatePostgres::url), NoTls).await?;
         tokio::select! {
-            done = client.batch_execute(statement) => done.unwrap_or_else(|error| panic!("{statement}: {error}")),
-            _ = connection => panic!("{statement}: the server closed the connection"),
+            done = client.batch_execute(statement) => done,
+            closed = connection => closed,
         }
-    });
+    })
 }
 
 fn unique(kind: &str) -> String {
@@ -131,9 +133,4 @@ fn unique(kind: &str) -> String {
 
 fn outside_every_runtime<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(work).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-fn block_on(work: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime starts");
-    runtime.block_on(work);
 }
