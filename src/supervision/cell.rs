@@ -143,14 +143,14 @@ impl StatusCell {
         self.life().last_failure = Some(FailureStatus { kind, text: text.to_owned(), at: wall_clock() });
     }
 
-    /// The actor waits `delay` before its restart. One that is only shown as failing stays ready for that long.
+    /// The actor waits `delay` before its restart. A pause that its loop announced excuses it no longer; but one that is
+    /// only shown as failing stays ready for as long as it waits.
     pub(super) fn backs_off(&self, delay: Duration, failing: bool) {
         let mut life = self.life();
         life.back_off = Some(delay);
         life.state = if failing { ActorState::Failing } else { ActorState::BackingOff };
-        if failing {
-            life.ready_until = life.ready_until.max(Instant::now() + delay + self.policy.hang_after);
-        }
+        let limit = Instant::now() + self.policy.hang_after;
+        life.ready_until = if failing { limit + delay } else { life.ready_until.min(limit) };
     }
 
     /// The actor starts anew; what its former loop promised no longer holds.

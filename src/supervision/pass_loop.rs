@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use actix::fut::wrap_future;
-use actix::{Actor, AsyncContext, Context};
+use actix::{Actor, AsyncContext, Context, SpawnHandle};
 use tokio::sync::futures::Notified;
 
 use super::back_off::{BackOff, full_jitter, half_jitter};
@@ -84,12 +84,14 @@ impl Drop for RunningPass<'_> {
 impl PassLoop {
     /// Repeats `pass` as a future of the actor: call it in `started`, once, so that every restart begins the loop anew.
     ///
-    /// The limits are those of the actor's policy. A pass that exceeds its limit is dropped where it stands.
+    /// The limits are those of the actor's policy. A pass that exceeds its limit is dropped where it stands. The handle is
+    /// the loop's; an actor that cancels it counts as hung.
     pub fn spawn<A>(
         handle: &ActorHandle,
         ctx: &mut Context<A>,
         pass: impl AsyncFnMut() -> Result<Progress, anyhow::Error> + 'static,
-    ) where
+    ) -> SpawnHandle
+    where
         A: Actor<Context = Context<A>>,
     {
         let pace = &handle.policy().passes;
@@ -97,7 +99,7 @@ impl PassLoop {
         let pass_loop = Self { handle: handle.clone(), back_off };
         // Due from here on: a loop that is never polled is as dead as one that ended.
         handle.cell.loop_begins();
-        ctx.spawn(wrap_future(pass_loop.run(pass)));
+        ctx.spawn(wrap_future(pass_loop.run(pass)))
     }
 
     async fn run(mut self, mut pass: impl AsyncFnMut() -> Result<Progress, anyhow::Error>) {
