@@ -3,3 +3,4 @@
 pub mod protocol;
 
 pub mod embedded;
+pub mod supervision;

@@ -9,3 +9,5 @@
 
 mod harness;
 mod private_stores;
+
+mod supervision;
