@@ -1,3 +1,4 @@
 //! The service between an online judge and heng-controller.
 
+pub mod embedded;
 pub mod protocol;

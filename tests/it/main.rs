@@ -1,1 +1,3 @@
 //! The integration tests: one binary, real PostgreSQL and Redis.
+
+mod fake_controller;

@@ -1,0 +1,3 @@
+//! What the demo, the benches and the tests bring along instead of finding it installed; never part of a real deployment.
+
+pub mod fake_controller;
