@@ -8,6 +8,7 @@
 )]
 
 mod harness;
-mod private_stores;
 
+mod fake_controller;
+mod private_stores;
 mod supervision;
