@@ -9,6 +9,8 @@ pub mod callback_url;
 
 pub mod retry;
 
+pub mod deadline;
+
 pub mod heng;
 
 use std::fmt;

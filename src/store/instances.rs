@@ -1,0 +1,137 @@
+//! The `instances`, `controller_state` and `stream_losses` tables: who runs, what was heard of the controller, what Redis lost.
+
+use diesel::sql_types::{Bool, Integer, Nullable, Text, Uuid as SqlUuid};
+use diesel_async::{AsyncConnection, RunQueryDsl};
+use uuid::Uuid;
+
+use super::statement::{command, statement};
+use super::{Pool, StoreResult};
+
+/// A heartbeat older than this many seconds is a dead process. They are sent every two seconds.
+pub const DEAD_AFTER_SECONDS: i32 = 6;
+
+/// Says that this process lives, and since when it has not been heard of are the others.
+pub async fn heartbeat(pool: &Pool, instance: Uuid, hostname: &str) -> StoreResult<()> {
+    let sql = "insert into instances (instance_id, hostname, version) values ($1, $2, $3)
+               on conflict (instance_id) do update set heartbeat_at = clock_timestamp()";
+    command(sql)
+        .bind::<SqlUuid, _>(instance)
+        .bind::<Text, _>(hostname)
+        .bind::<Text, _>(env!("CARGO_PKG_VERSION"))
+        .execute(&mut pool.get().await?)
+        .await?;
+    Ok(())
+}
+
+/// The processes whose heartbeat is fresh.
+pub async fn alive(pool: &Pool) -> StoreResult<Vec<Uuid>> {
+    let sql = "select instance_id from instances where heartbeat_at > clock_timestamp() - $1 * interval '1 second'";
+    let alive = statement::<SqlUuid>(sql).bind::<Integer, _>(DEAD_AFTER_SECONDS).load(&mut pool.get().await?).await?;
+    Ok(alive)
+}
+
+/// Says that this process has ended: others may take its work at once.
+pub async fn leave(pool: &Pool, instance: Uuid) -> StoreResult<()> {
+    command("delete from instances where instance_id = $1")
+        .bind::<SqlUuid, _>(instance)
+        .execute(&mut pool.get().await?)
+        .await?;
+    Ok(())
+}
+
+/// Something authentic came from the controller just now.
+pub async fn controller_heard(pool: &Pool) -> StoreResult<()> {
+    let sql = "update controller_state set last_heard_at = clock_timestamp()
+               where last_heard_at is null or last_heard_at < clock_timestamp() - interval '1 second'";
+    command(sql).execute(&mut pool.get().await?).await?;
+    Ok(())
+}
+
+/// Records that a stream or its group was found missing, before it is created again.
+pub async fn record_loss(pool: &Pool, stream: &str, what: &str) -> StoreResult<Uuid> {
+    let id = Uuid::now_v7();
+    command("insert into stream_losses (id, stream, what) values ($1, $2, $3)")
+        .bind::<SqlUuid, _>(id)
+        .bind::<Text, _>(stream)
+        .bind::<Text, _>(what)
+        .execute(&mut pool.get().await?)
+        .await?;
+    Ok(id)
+}
+
+/// Whatever was published to a lane's stream and has begun no attempt is due again, as a new intent: its entry is gone, or it
+/// will be met as a second copy and acked.
+const DUE_AGAIN: &str = "
+    with lost as (
+        select distinct on (o.aggregate_id) o.aggregate_id, o.generation
+        from outbox_events o join submissions s on s.id = o.aggregate_id
+        where o.destination = $1 and o.published_at > clock_timestamp() - interval '7 days'
+          and s.state = 'pending' and s.generation = o.generation
+          and not exists (
+              select 1 from outbox_events later
+              where later.aggregate_id = o.aggregate_id and later.destination like 'judge:%'
+                and later.published_at is null and later.superseded_at is null)
+          and not exists (
+              select 1 from judge_attempts a
+              where a.submission_id = s.id and a.purpose = 'live' and a.state in ('sending', 'accepted', 'ambiguous'))
+    ), pending as (
+        update submissions s set last_sequence = s.last_sequence + 1, updated_at = clock_timestamp()
+        from lost where s.id = lost.aggregate_id and s.generation = lost.generation and s.state = 'pending'
+        returning s.id, s.generation, s.lane, s.fair_tag, s.last_sequence
+    )
+    insert into outbox_events (event_id, aggregate_id, aggregate_sequence, generation, destination, event_type, cause, fair_tag)
+    select gen_random_uuid(), id, last_sequence, generation, 'judge:' || lane, 'JudgeRequested', 'loss', fair_tag
+    from pending";
+
+/// Makes the lost work of `destination` due again and closes the record of the loss; returns how many rows became due.
+pub async fn recover(pool: &Pool, loss: Uuid, destination: Option<&str>) -> StoreResult<usize> {
+    let mut connection = pool.get().await?;
+    connection
+        .transaction(async |connection| {
+            let due = match destination {
+                Some(destination) => command(DUE_AGAIN).bind::<Text, _>(destination).execute(connection).await?,
+                None => 0,
+            };
+            let sql = "update stream_losses set recovered_at = clock_timestamp(), due_again = $2 where id = $1";
+            command(sql)
+                .bind::<SqlUuid, _>(loss)
+                .bind::<Integer, _>(i32::try_from(due).unwrap_or(i32::MAX))
+                .execute(connection)
+                .await?;
+            Ok(due)
+        })
+        .await
+}
+
+/// What PostgreSQL is set to, as far as durability depends on it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Committed means written to disk.
+    pub fsync: bool,
+    /// A commit waits for its disk.
+    pub synchronous_commit: String,
+    /// Is this server a standby?
+    pub is_standby: bool,
+}
+
+/// Reads the settings that the promises rest on.
+pub async fn settings(pool: &Pool) -> StoreResult<Settings> {
+    let sql = "select current_setting('fsync')::bool, current_setting('synchronous_commit'), pg_is_in_recovery()";
+    let (fsync, synchronous_commit, is_standby) =
+        statement::<(Bool, Text, Bool)>(sql).get_result(&mut pool.get().await?).await?;
+    Ok(Settings { fsync, synchronous_commit, is_standby })
+}
+
+/// Does the connection keep its session between statements? A transaction pooler does not.
+pub async fn session_is_kept(pool: &Pool) -> StoreResult<bool> {
+    let mut connection = pool.get().await?;
+    let mark = Uuid::new_v4().simple().to_string();
+    let set: String = statement::<Text>("select set_config('application_name', $1, false)")
+        .bind::<Text, _>(format!("judge-relay {}", &mark[..16]))
+        .get_result(&mut connection)
+        .await?;
+    let read: Option<String> = statement::<Nullable<Text>>("select current_setting('application_name', true)")
+        .get_result(&mut connection)
+        .await?;
+    Ok(read.as_deref() == Some(&set))
+}
