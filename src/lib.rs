@@ -15,3 +15,15 @@ pub mod clock;
 pub mod supervision;
 
 pub mod embedded;
+
+pub mod config;
+
+pub mod telemetry;
+
+pub mod controller;
+
+pub mod actors;
+
+pub mod http;
+
+pub mod app;

@@ -11,6 +11,10 @@ pub mod retry;
 
 pub mod deadline;
 
+pub mod breaker;
+
+pub mod shares;
+
 pub mod heng;
 
 use std::fmt;

@@ -522,3 +522,27 @@ pub async fn progress(pool: &Pool, progress: &[Progress]) -> StoreResult<usize> 
         .await?;
     Ok(stored)
 }
+
+/// Does this entry's generation still need an attempt that nobody else is making?
+pub async fn is_needed(
+    pool: &Pool,
+    submission: SubmissionId,
+    generation: Generation,
+    stream_id: &str,
+) -> StoreResult<bool> {
+    let sql = "select exists (
+                   select 1 from submissions s
+                   where s.id = $1 and s.generation = $2 and s.state in ('pending', 'judging')
+                     and not exists (
+                         select 1 from judge_attempts a
+                         where a.submission_id = s.id and a.purpose = 'live'
+                           and (a.state in ('accepted', 'ambiguous')
+                                or a.state = 'sending' and a.stream_id is distinct from $3)))";
+    let needed = statement::<Bool>(sql)
+        .bind::<SqlUuid, _>(submission.0)
+        .bind::<Integer, _>(generation.0)
+        .bind::<Text, _>(stream_id)
+        .get_result(&mut pool.get().await?)
+        .await?;
+    Ok(needed)
+}

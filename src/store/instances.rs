@@ -39,12 +39,31 @@ pub async fn leave(pool: &Pool, instance: Uuid) -> StoreResult<()> {
     Ok(())
 }
 
-/// Something authentic came from the controller just now.
+/// Something authentic came from the controller just now. After a minute of silence the callbacks that it holds back come within
+/// a minute or so: open deadlines move to at least three minutes from now.
+const HEARD: &str = "
+    with heard as (
+        update controller_state set last_heard_at = clock_timestamp()
+        from (select last_heard_at as before from controller_state) old
+        where last_heard_at is null or last_heard_at < clock_timestamp() - interval '1 second'
+        returning old.before
+    )
+    update judge_attempts set deadline_at = clock_timestamp() + interval '180 seconds'
+    where state in ('sending', 'accepted', 'ambiguous') and deadline_at < clock_timestamp() + interval '180 seconds'
+      and exists (select 1 from heard where before is null or before < clock_timestamp() - interval '60 seconds')";
+
+/// Writes down that something authentic came from the controller just now.
 pub async fn controller_heard(pool: &Pool) -> StoreResult<()> {
-    let sql = "update controller_state set last_heard_at = clock_timestamp()
-               where last_heard_at is null or last_heard_at < clock_timestamp() - interval '1 second'";
-    command(sql).execute(&mut pool.get().await?).await?;
+    command(HEARD).execute(&mut pool.get().await?).await?;
     Ok(())
+}
+
+/// Moves open deadlines to at least three minutes from now: while nobody listened, the controller could not be heard.
+pub async fn grant_grace(pool: &Pool) -> StoreResult<usize> {
+    let sql = "update judge_attempts set deadline_at = clock_timestamp() + interval '180 seconds'
+               where state in ('sending', 'accepted', 'ambiguous')
+                 and deadline_at < clock_timestamp() + interval '180 seconds'";
+    Ok(command(sql).execute(&mut pool.get().await?).await?)
 }
 
 /// Records that a stream or its group was found missing, before it is created again.

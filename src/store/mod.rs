@@ -26,9 +26,15 @@ pub mod dead_letters;
 
 pub mod instances;
 
+pub mod overdue;
+
+pub mod retention;
+
 pub mod tokens;
 
 pub mod reports;
+
+pub mod gauges;
 
 use diesel::result::DatabaseErrorKind;
 
