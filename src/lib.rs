@@ -14,4 +14,6 @@ pub mod clock;
 
 pub mod supervision;
 
+pub mod http;
+
 pub mod embedded;
