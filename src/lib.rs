@@ -14,6 +14,8 @@ pub mod clock;
 
 pub mod supervision;
 
+pub mod http;
+
 pub mod embedded;
 
 pub mod config;
