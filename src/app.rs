@@ -113,6 +113,7 @@ impl App {
             // A full mailbox holds a wake-up already.
             wake: Arc::new(move || drop(poller.try_send(Wake))),
             metrics: metrics(self.registry.clone()),
+            body_limits: http::BodyLimits::default(),
         }));
         let door = web::Data::new(CallbackDoor::new(Arc::clone(&self.config), self.actors.verifier.clone()));
         let server = HttpServer::new(move || {
@@ -257,7 +258,9 @@ async fn check_postgresql(engine: &Engine) {
     match instances::settings(&engine.pool).await {
         Ok(settings) => {
             if !settings.fsync || settings.synchronous_commit == "off" {
-                log::error!("PostgreSQL runs with fsync or synchronous_commit off: a crash loses what was acknowledged; turn both on");
+                log::error!(
+                    "PostgreSQL runs with fsync or synchronous_commit off: a crash loses what was acknowledged; turn both on"
+                );
             }
             if settings.is_standby {
                 log::error!("DATABASE_URL leads to a standby, which takes no writes; it must lead to the primary");
@@ -266,7 +269,9 @@ async fn check_postgresql(engine: &Engine) {
         Err(error) => log::warn!("PostgreSQL's settings are unknown: {error}"),
     }
     if let Ok(false) = instances::session_is_kept(&engine.pool).await {
-        log::error!("DATABASE_URL leads to a transaction pooler, which breaks locks and prepared statements; use session pooling");
+        log::error!(
+            "DATABASE_URL leads to a transaction pooler, which breaks locks and prepared statements; use session pooling"
+        );
     }
 }
 
@@ -321,7 +326,10 @@ fn metrics(registry: Registry) -> Arc<dyn Fn() -> String + Send + Sync> {
         for actor in registry.snapshot() {
             let is_up = matches!(actor.state, crate::supervision::ActorState::Running);
             METRICS.actor_up.with_label_values(&[&actor.name]).set(i64::from(is_up));
-            METRICS.actor_restarts.with_label_values(&[&actor.name]).set(i64::try_from(actor.restarts).unwrap_or(i64::MAX));
+            METRICS
+                .actor_restarts
+                .with_label_values(&[&actor.name])
+                .set(i64::try_from(actor.restarts).unwrap_or(i64::MAX));
         }
         METRICS.render()
     })

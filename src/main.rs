@@ -1,3 +1,7 @@
-//! The `judge-relay` command.
+//! The `judge-relay` command: reads the command line and hands over.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    judge_relay::cli::run()
+}

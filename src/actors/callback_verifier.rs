@@ -183,7 +183,10 @@ impl Door {
             }
             Err(error) => {
                 METRICS.callbacks_total.with_label_values(&["finish", "not_stored"]).inc();
-                log::warn!("finish of attempt {} is not stored, the controller must come again: {why}; {error}", finish.judge_id);
+                log::warn!(
+                    "finish of attempt {} is not stored, the controller must come again: {why}; {error}",
+                    finish.judge_id
+                );
                 Err(NotStored)
             }
         }

@@ -170,7 +170,11 @@ impl Passes {
     async fn judge(&self, destination: &str, pending: &Pending) -> anyhow::Result<()> {
         let Some(entry) = self.engine.streams.look(destination, &pending.id).await? else {
             // Its body is gone: only the pending list remembers it.
-            return Ok(self.engine.streams.ack(&self.engine.streams.key(destination), std::slice::from_ref(&pending.id)).await?);
+            return Ok(self
+                .engine
+                .streams
+                .ack(&self.engine.streams.key(destination), std::slice::from_ref(&pending.id))
+                .await?);
         };
         let why = format!("handed out {} times without being handled", pending.deliveries);
         if destination == "results" {
@@ -232,7 +236,12 @@ mod tests {
     use super::*;
 
     fn pending(consumer: &str, idle_seconds: u64, deliveries: usize) -> Pending {
-        Pending { id: "1-0".to_owned(), consumer: consumer.to_owned(), idle: Duration::from_secs(idle_seconds), deliveries }
+        Pending {
+            id: "1-0".to_owned(),
+            consumer: consumer.to_owned(),
+            idle: Duration::from_secs(idle_seconds),
+            deliveries,
+        }
     }
 
     #[test]

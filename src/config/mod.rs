@@ -149,19 +149,29 @@ const fn optional(name: &'static str, default: &'static str, meaning: &'static s
 
 /// Every variable that `serve` reads.
 pub const VARIABLES: &[Variable] = &[
-    required("DATABASE_URL", "PostgreSQL: postgres://user:password@host/database; TLS is verified unless sslmode=disable"),
+    required(
+        "DATABASE_URL",
+        "PostgreSQL: postgres://user:password@host/database; TLS is verified unless sslmode=disable",
+    ),
     required("REDIS_URL", "Redis: redis://host:6379/0, rediss:// for verified TLS"),
     required("HENG_BASE_URL", "heng-controller with its prefix: http://controller.judge.svc:8080/c/v1"),
     required("HENG_AK", "access key at the controller, role user"),
     required("HENG_SK", "secret key of that access key"),
     required("BASE_URL", "this service as the controller reaches it; its host needs a dot or an IP address"),
-    required("JUDGE_RELAY_CALLBACK_KEYS", "id:secret,id:secret of the callback tags; the first signs, all verify; secrets of 32 bytes or more"),
+    required(
+        "JUDGE_RELAY_CALLBACK_KEYS",
+        "id:secret,id:secret of the callback tags; the first signs, all verify; secrets of 32 bytes or more",
+    ),
     optional("HENG_CA_FILE", "", "PEM file of certificate authorities for the controller, beside the system's"),
     optional("JUDGE_RELAY_ADMIN_TOKEN", "", "bearer token of the first administrator, 32 characters or more"),
     optional("JUDGE_RELAY_ADMIN_TENANT", "default", "the tenant of that token"),
     optional("JUDGE_RELAY_LISTEN", "0.0.0.0:8080", "address of the HTTP server"),
     optional("JUDGE_RELAY_HTTP_WORKERS", "2", "threads of the HTTP server"),
-    optional("JUDGE_RELAY_REDIS_PREFIX", "{judge-relay}", "before every Redis key; the braces keep all keys in one slot of a cluster"),
+    optional(
+        "JUDGE_RELAY_REDIS_PREFIX",
+        "{judge-relay}",
+        "before every Redis key; the braces keep all keys in one slot of a cluster",
+    ),
     optional("JUDGE_RELAY_MIGRATE", "true", "apply pending migrations at start"),
     optional("JUDGE_RELAY_BATCH", "200", "rows per claim, script call and transaction (1..500)"),
     optional("JUDGE_RELAY_LEASE_MS", "10000", "how long a claim on outbox rows lasts"),
@@ -170,9 +180,17 @@ pub const VARIABLES: &[Variable] = &[
     optional("JUDGE_RELAY_IN_FLIGHT_CAP", "512", "submissions at the controller at once, all replicas together"),
     optional("JUDGE_RELAY_CONTROLLER_TIMEOUT_MS", "5000", "longest wait for the controller's answer to a POST"),
     optional("JUDGE_RELAY_CONTROLLER_CONCURRENCY", "64", "POSTs under way at once, each replica"),
-    optional("JUDGE_RELAY_ATTEMPTS_MAX", "5", "attempts of a generation that may end in a system error before it is parked"),
+    optional(
+        "JUDGE_RELAY_ATTEMPTS_MAX",
+        "5",
+        "attempts of a generation that may end in a system error before it is parked",
+    ),
     optional("JUDGE_RELAY_RESCUES_MAX", "5", "attempts repeated after a crash before the submission is parked"),
-    optional("JUDGE_RELAY_DELIVERIES_MAX", "10", "how often a stream entry may be handed out before it is a dead letter"),
+    optional(
+        "JUDGE_RELAY_DELIVERIES_MAX",
+        "10",
+        "how often a stream entry may be handed out before it is a dead letter",
+    ),
     optional("JUDGE_RELAY_RETRY_BASE_MS", "2000", "first wait after a system error; doubles, with full jitter"),
     optional("JUDGE_RELAY_RETRY_MAX_MS", "300000", "longest wait after a system error"),
     optional("JUDGE_RELAY_DEADLINE_FACTOR", "3", "judging may take the sum of the CPU limits times this"),
@@ -202,7 +220,7 @@ impl Config {
             database_url: Secret(reader.url("DATABASE_URL", &["postgres", "postgresql"])),
             redis_url: Secret(reader.url("REDIS_URL", &["redis", "rediss", "redis+unix", "unix"])),
             redis_prefix: reader.text("JUDGE_RELAY_REDIS_PREFIX"),
-            admin_token_hash: (!admin_token.is_empty()).then(|| hash_token(&admin_token)),
+            admin_token_hash: (!admin_token.is_empty()).then(|| crate::http::hash_of(&admin_token)),
             admin_tenant: reader.text("JUDGE_RELAY_ADMIN_TENANT"),
             http_workers: reader.number("JUDGE_RELAY_HTTP_WORKERS", 1, 64),
             migrate_at_start: reader.boolean("JUDGE_RELAY_MIGRATE"),
@@ -219,12 +237,6 @@ impl Config {
         let problems = reader.problems();
         if problems.is_empty() { Ok(config) } else { Err(problems) }
     }
-}
-
-/// SHA-256 of a bearer token: all that is ever kept of one.
-pub fn hash_token(token: &str) -> [u8; 32] {
-    use sha2::Digest;
-    sha2::Sha256::digest(token.as_bytes()).into()
 }
 
 fn read_controller(reader: &mut Reader<'_>) -> Option<ControllerConfig> {

@@ -4,3 +4,5 @@
 pub mod fake_controller;
 
 pub mod stores;
+
+pub mod stack;

@@ -3,6 +3,8 @@
 //! The callback door is not here but beside it. Handlers read, check, call the store once and answer; no state of a submission
 //! is decided in them.
 
+pub mod callbacks;
+
 mod auth;
 mod body;
 mod error;

@@ -33,9 +33,11 @@ pub async fn backlog(pool: &Pool) -> StoreResult<Vec<Backlog>> {
                     and o.published_at is null and o.superseded_at is null and o.quarantined_at is null
                   limit 100000) due
         ) b";
-    let rows: Vec<(String, i64, f64)> =
-        statement::<(Text, BigInt, Double)>(sql).load(&mut pool.get().await?).await?;
-    Ok(rows.into_iter().map(|(destination, rows, oldest_seconds)| Backlog { destination, rows, oldest_seconds }).collect())
+    let rows: Vec<(String, i64, f64)> = statement::<(Text, BigInt, Double)>(sql).load(&mut pool.get().await?).await?;
+    Ok(rows
+        .into_iter()
+        .map(|(destination, rows, oldest_seconds)| Backlog { destination, rows, oldest_seconds })
+        .collect())
 }
 
 /// Live attempts by state, open dead letters by cause, quarantined rows, dead rows of the hot tables: kind, label, value.

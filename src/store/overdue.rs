@@ -60,8 +60,11 @@ pub async fn end(pool: &Pool, rules: &Rules, limit: i32, random: f64) -> StoreRe
             let is_heard: bool = statement::<Bool>(IS_HEARD).get_result(connection).await?;
             let limit = if is_heard { limit } else { 1 };
             type Types = (SqlUuid, Integer, Integer, SqlUuid, Timestamptz);
-            let rows: Vec<OverdueRow> =
-                statement::<Types>(OVERDUE).bind::<Integer, _>(limit).bind::<Bool, _>(is_heard).load(connection).await?;
+            let rows: Vec<OverdueRow> = statement::<Types>(OVERDUE)
+                .bind::<Integer, _>(limit)
+                .bind::<Bool, _>(is_heard)
+                .load(connection)
+                .await?;
             if rows.is_empty() {
                 return Ok(Ended::default());
             }
@@ -87,7 +90,11 @@ fn park(row: &OverdueRow) -> Park {
         generation: Generation(row.1),
         boundary: "Reconciler",
         cause_class: "attempt_budget_spent".to_owned(),
-        message: format!("no result of its last attempt {} came by {}", row.3.simple(), row.4.format("%Y-%m-%d %H:%M:%S UTC")),
+        message: format!(
+            "no result of its last attempt {} came by {}",
+            row.3.simple(),
+            row.4.format("%Y-%m-%d %H:%M:%S UTC")
+        ),
         event_id: None,
     }
 }

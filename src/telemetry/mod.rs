@@ -5,8 +5,8 @@ pub mod logging;
 use std::sync::LazyLock;
 
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 /// All metrics of the process.
@@ -172,31 +172,98 @@ impl Metrics {
         let m = &maker;
         Metrics {
             submissions_total: metric!(m, IntCounterVec, "submissions_total", "Submissions answered", &["answer"]),
-            outbox_claimed_total: metric!(m, IntCounterVec, "outbox_claimed_total", "Outbox rows leased", &["destination"]),
-            outbox_published_total: metric!(m, IntCounterVec, "outbox_published_total", "Outbox rows published", &["destination"]),
+            outbox_claimed_total: metric!(
+                m,
+                IntCounterVec,
+                "outbox_claimed_total",
+                "Outbox rows leased",
+                &["destination"]
+            ),
+            outbox_published_total: metric!(
+                m,
+                IntCounterVec,
+                "outbox_published_total",
+                "Outbox rows published",
+                &["destination"]
+            ),
             outbox_claim_lost_total: metric!(m, IntCounter, "outbox_claim_lost_total", "Marks refused by the fence"),
-            outbox_lease_expired_total: metric!(m, IntCounter, "outbox_lease_expired_total", "Batches dropped unsent, their lease about to end"),
-            outbox_dedup_hits_total: metric!(m, IntCounter, "outbox_dedup_hits_total", "Appends answered by a deduplication key"),
+            outbox_lease_expired_total: metric!(
+                m,
+                IntCounter,
+                "outbox_lease_expired_total",
+                "Batches dropped unsent, their lease about to end"
+            ),
+            outbox_dedup_hits_total: metric!(
+                m,
+                IntCounter,
+                "outbox_dedup_hits_total",
+                "Appends answered by a deduplication key"
+            ),
             outbox_quarantined_total: metric!(m, IntCounter, "outbox_quarantined_total", "Rows put into quarantine"),
             outbox_errors_total: metric!(m, IntCounterVec, "outbox_errors_total", "Publishing that failed", &["cause"]),
             outbox_publish_seconds: metric!(m, Histogram, "outbox_publish_seconds", "From the claim to the mark"),
             outbox_pending: metric!(m, IntGaugeVec, "outbox_pending", "Unpublished rows", &["destination"]),
-            outbox_oldest_seconds: metric!(m, GaugeVec, "outbox_oldest_seconds", "Age of the oldest unpublished row", &["destination"]),
+            outbox_oldest_seconds: metric!(
+                m,
+                GaugeVec,
+                "outbox_oldest_seconds",
+                "Age of the oldest unpublished row",
+                &["destination"]
+            ),
             outbox_quarantined: metric!(m, IntGauge, "outbox_quarantined", "Rows in quarantine"),
             stream_length: metric!(m, IntGaugeVec, "stream_length", "Entries in a stream", &["stream"]),
             stream_pending: metric!(m, IntGaugeVec, "stream_pending", "Entries read and not acked", &["stream"]),
-            stream_oldest_seconds: metric!(m, GaugeVec, "stream_oldest_seconds", "Age of the oldest entry since it was appended", &["stream"]),
-            stream_delay_seconds: metric!(m, Histogram, "stream_delay_seconds", "From the event to its reading from the stream"),
-            stream_losses_total: metric!(m, IntCounterVec, "stream_losses_total", "Streams or groups created again", &["stream"]),
-            stream_reclaimed_total: metric!(m, IntCounterVec, "stream_reclaimed_total", "Entries met by the reaper", &["outcome"]),
+            stream_oldest_seconds: metric!(
+                m,
+                GaugeVec,
+                "stream_oldest_seconds",
+                "Age of the oldest entry since it was appended",
+                &["stream"]
+            ),
+            stream_delay_seconds: metric!(
+                m,
+                Histogram,
+                "stream_delay_seconds",
+                "From the event to its reading from the stream"
+            ),
+            stream_losses_total: metric!(
+                m,
+                IntCounterVec,
+                "stream_losses_total",
+                "Streams or groups created again",
+                &["stream"]
+            ),
+            stream_reclaimed_total: metric!(
+                m,
+                IntCounterVec,
+                "stream_reclaimed_total",
+                "Entries met by the reaper",
+                &["outcome"]
+            ),
             dispatch_total: metric!(m, IntCounterVec, "dispatch_total", "POSTs to the controller", &["outcome"]),
             dispatch_seconds: metric!(m, Histogram, "dispatch_seconds", "A POST to the controller"),
-            dispatch_skipped_total: metric!(m, IntCounterVec, "dispatch_skipped_total", "Entries that needed no POST", &["reason"]),
+            dispatch_skipped_total: metric!(
+                m,
+                IntCounterVec,
+                "dispatch_skipped_total",
+                "Entries that needed no POST",
+                &["reason"]
+            ),
             attempts_in_flight: metric!(m, IntGaugeVec, "attempts_in_flight", "Attempts at the controller", &["lane"]),
             attempts_live: metric!(m, IntGaugeVec, "attempts_live", "Live attempts", &["state"]),
             breaker_open: metric!(m, IntGauge, "breaker_open", "1 while the controller is not asked"),
-            controller_clock_offset_seconds: metric!(m, Gauge, "controller_clock_offset_seconds", "The controller's clock minus ours"),
-            controller_silent_seconds: metric!(m, Gauge, "controller_silent_seconds", "Since the controller was heard; -1: never"),
+            controller_clock_offset_seconds: metric!(
+                m,
+                Gauge,
+                "controller_clock_offset_seconds",
+                "The controller's clock minus ours"
+            ),
+            controller_silent_seconds: metric!(
+                m,
+                Gauge,
+                "controller_silent_seconds",
+                "Since the controller was heard; -1: never"
+            ),
             callbacks_total: metric!(m, IntCounterVec, "callbacks_total", "Callbacks", &["kind", "outcome"]),
             callback_seconds: metric!(m, Histogram, "callback_seconds", "From a callback's last byte to its answer"),
             results_total: metric!(m, IntCounterVec, "results_total", "Finishes by what they did", &["disposition"]),
@@ -206,7 +273,13 @@ impl Metrics {
             table_dead_rows: metric!(m, IntGaugeVec, "table_dead_rows", "Dead rows of hot tables", &["table"]),
             actor_restarts: metric!(m, IntGaugeVec, "actor_restarts", "Restarts since the process began", &["actor"]),
             actor_up: metric!(m, IntGaugeVec, "actor_up", "1 while the actor works", &["actor"]),
-            actor_last_pass_seconds: metric!(m, GaugeVec, "actor_last_pass_seconds", "Since the last pass ended", &["actor"]),
+            actor_last_pass_seconds: metric!(
+                m,
+                GaugeVec,
+                "actor_last_pass_seconds",
+                "Since the last pass ended",
+                &["actor"]
+            ),
             collector_up: metric!(m, IntGauge, "collector_up", "1 when the gauges of tables and streams are fresh"),
             registry: maker.0,
         }

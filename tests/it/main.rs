@@ -10,5 +10,6 @@
 mod harness;
 
 mod fake_controller;
+mod journey;
 mod private_stores;
 mod supervision;

@@ -9,8 +9,8 @@ use tokio::sync::mpsc;
 use super::{Batch, Desk};
 use crate::protocol::breaker::Allowance;
 use crate::protocol::shares::{Claimant, share};
-use crate::store::lanes::{self, Lane};
 use crate::store::instances;
+use crate::store::lanes::{self, Lane};
 use crate::stream::Entry;
 use crate::supervision::Progress;
 use crate::telemetry::METRICS;
@@ -104,8 +104,7 @@ impl Desk {
             METRICS.attempts_in_flight.with_label_values(&[&lane.name]).set(count);
         }
         METRICS.controller_clock_offset_seconds.set(self.controller.clock_offset_ms() as f64 / 1000.0);
-        *self.lanes.borrow_mut() =
-            Lanes { list, in_flight, replicas: alive.len(), read_at: Some(Instant::now()) };
+        *self.lanes.borrow_mut() = Lanes { list, in_flight, replicas: alive.len(), read_at: Some(Instant::now()) };
         Ok(())
     }
 
@@ -152,7 +151,8 @@ impl Desk {
     /// How many more of each lane may go: its own cap, and the part of the global cap that is not kept for the others.
     fn lane_caps(&self, lanes: &[Lane]) -> Vec<usize> {
         let state = self.lanes.borrow();
-        let count = |lane: &Lane| state.in_flight.iter().find(|(name, _)| *name == lane.name).map_or(0, |(_, count)| *count);
+        let count =
+            |lane: &Lane| state.in_flight.iter().find(|(name, _)| *name == lane.name).map_or(0, |(_, count)| *count);
         let cap = i64::try_from(self.engine.config.pace.in_flight_cap).unwrap_or(i64::MAX);
         let total: i64 = state.in_flight.iter().map(|(_, count)| count).sum();
         let free_reserve = |lane: &Lane| (i64::from(lane.reserve) - count(lane)).max(0);

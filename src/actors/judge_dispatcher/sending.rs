@@ -123,11 +123,9 @@ impl Desk {
     /// Sends one attempt; a panic is an outcome that nobody knows.
     async fn send<'a>(&self, entry: &'a Entry, to_send: ToSend) -> Option<(&'a Entry, Sent)> {
         let started = Instant::now();
-        let post =
-            self.controller.post(to_send.submission, to_send.generation, to_send.judge_id, &to_send.body);
-        let answer = catch_item(post)
-            .await
-            .unwrap_or_else(|panic| Answer::Ambiguous { why: panic.to_string(), status: None });
+        let post = self.controller.post(to_send.submission, to_send.generation, to_send.judge_id, &to_send.body);
+        let answer =
+            catch_item(post).await.unwrap_or_else(|panic| Answer::Ambiguous { why: panic.to_string(), status: None });
         METRICS.dispatch_seconds.observe(seconds_since(started));
         self.learn(&answer);
         let (outcome, http_status) = outcome(answer);
