@@ -233,24 +233,25 @@ fn start_side_roads(
 
 /// Migrates and checks the stores, however long they take to come. The callback door is open meanwhile.
 async fn prepare(config: &Config, engine: &Engine) {
-    let mut failures = 0;
-    while config.migrate_at_start {
-        match migrations::run(config.database_url.expose()).await {
-            Ok(applied) => {
-                if !applied.is_empty() {
-                    log::info!("applied {} migrations: {}", applied.len(), applied.join(", "));
-                }
-                break;
-            }
-            Err(error) => {
-                log::warn!("PostgreSQL cannot be migrated yet, callbacks are taken meanwhile: {error}");
-                tokio::time::sleep(START_AGAIN.ceiling(failures)).await;
-                failures += 1;
-            }
-        }
+    if config.migrate_at_start {
+        migrate(config.database_url.expose()).await;
     }
     check_postgresql(engine).await;
     check_redis(engine).await;
+}
+
+/// Tries until it has worked; what a migration itself does wrong is tried again, too, so that a newer image can put it right.
+async fn migrate(database_url: &str) {
+    let mut failures = 0;
+    loop {
+        match migrations::run(database_url).await {
+            Ok(applied) if applied.is_empty() => return,
+            Ok(applied) => return log::info!("applied {} migrations: {}", applied.len(), applied.join(", ")),
+            Err(error) => log::warn!("PostgreSQL cannot be migrated yet, callbacks are taken meanwhile: {error}"),
+        }
+        tokio::time::sleep(START_AGAIN.ceiling(failures)).await;
+        failures += 1;
+    }
 }
 
 /// What the promises rest on; a server that breaks them is named loudly, not silently used.

@@ -48,10 +48,8 @@ impl ServiceThread {
 
 impl Drop for ServiceThread {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            if stop.send(()).is_err() {
-                log::debug!("the service had ended before it was asked to");
-            }
+        if self.stop.take().is_some_and(|stop| stop.send(()).is_err()) {
+            log::debug!("the service had ended before it was asked to");
         }
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
