@@ -10,5 +10,6 @@
 mod harness;
 
 mod fake_controller;
+mod http;
 mod private_stores;
 mod supervision;
