@@ -232,11 +232,12 @@ fn pending(journey: &Journey) -> Whereabouts {
 }
 
 fn waiting(journey: &Journey, intent: &IntentRow) -> Whereabouts {
+    let cause = if intent.cause == "submit" { String::new() } else { format!(" ({})", cause_text(&intent.cause)) };
     let error = intent.last_error.as_deref().map(|error| format!("; the last try failed: {error}")).unwrap_or_default();
     let lane = &journey.submission.lane;
     Whereabouts {
         stage: Stage::WaitingInOutbox,
-        holder: format!("the outbox in PostgreSQL since {}{error}", at_text(intent.occurred_at)),
+        holder: format!("the outbox in PostgreSQL since {}{cause}{error}", at_text(intent.occurred_at)),
         next: paused_or(
             journey,
             format!("It is published when lane {lane} has room in its window and its turn comes; users take turns."),

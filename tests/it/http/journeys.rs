@@ -168,8 +168,13 @@ async fn a_failure_of_the_judge_shows_the_retry_and_then_the_parking() {
     let judge_id = walk.dispatched().await;
     assert_eq!(walk.place("the controller", "calls back").await, "at_controller");
     walk.finish(judge_id, &failed).await;
+    walk.run(
+        "update outbox_events set available_at = clock_timestamp() + interval '1 minute' where published_at is null",
+    )
+    .await;
     assert_eq!(walk.place("the judge failed on the attempt before it", "back-off").await, "waiting_for_retry");
     walk.run("update outbox_events set available_at = clock_timestamp() where published_at is null").await;
+    assert_eq!(walk.place("the judge failed on the attempt before it", "lane default").await, "waiting_in_outbox");
     let judge_id = walk.dispatched().await;
     walk.finish(judge_id, &failed).await;
     assert_eq!(walk.place("disk full", "redrive").await, "parked");
