@@ -63,7 +63,7 @@ impl App {
         let registry = Registry::new(exit_process_hook());
         let watchdog = Watchdog::start(STUCK_AFTER, exit_stuck_process).context("the watchdog cannot start")?;
         let engine = Arc::new(engine(&config)?);
-        let edge_pool = pool(&config, "judge-relay edge", 24)?;
+        let edge_pool = pool(&config, "judge-relay edge", 24, http::STORE_LIMIT)?;
         let actors = start_actors(&engine, &registry, &watchdog)?;
         Ok(App { config, engine, registry, edge_pool, listener, actors, _watchdog: watchdog })
     }
@@ -114,6 +114,7 @@ impl App {
             wake: Arc::new(move || drop(poller.try_send(Wake))),
             metrics: metrics(self.registry.clone()),
             body_limits: http::BodyLimits::default(),
+            store_limit: http::STORE_LIMIT,
         }));
         let door = web::Data::new(CallbackDoor::new(Arc::clone(&self.config), self.actors.verifier.clone()));
         let server = HttpServer::new(move || {
@@ -144,7 +145,7 @@ fn engine(config: &Arc<Config>) -> anyhow::Result<Engine> {
     };
     Ok(Engine {
         config: Arc::clone(config),
-        pool: pool(config, "judge-relay engine", 16)?,
+        pool: pool(config, "judge-relay engine", 16, Duration::from_secs(10))?,
         streams: Streams::new(config.redis_url.expose(), &options)?,
         instance: Uuid::new_v4(),
         in_flight_delta: AtomicI64::new(0),
@@ -154,13 +155,8 @@ fn engine(config: &Arc<Config>) -> anyhow::Result<Engine> {
     })
 }
 
-fn pool(config: &Config, application_name: &'static str, size: u32) -> anyhow::Result<Pool> {
-    let options = PoolOptions {
-        application_name,
-        size,
-        connect_limit: Duration::from_millis(1_500),
-        statement_limit: Duration::from_secs(10),
-    };
+fn pool(config: &Config, application_name: &'static str, size: u32, statement_limit: Duration) -> anyhow::Result<Pool> {
+    let options = PoolOptions { application_name, size, connect_limit: Duration::from_millis(1_500), statement_limit };
     Pool::new(config.database_url.expose(), &options).map_err(anyhow::Error::from)
 }
 

@@ -2,13 +2,14 @@
 //!
 //! It knows no particular document; those are in `submission_body` and `tokens`.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::InvalidMember;
-use crate::protocol::heng::json::{self, Value, push_member};
+use crate::protocol::heng::json::{self, PROBLEMS_MAX, Value, push_member};
 
 /// The longest id, in characters.
 const ID_CHARACTERS_MAX: usize = 128;
@@ -62,13 +63,15 @@ impl<'a> Members<'a> {
         };
         let mut walk = Members { path: path.to_owned(), members, problems: Vec::new() };
         let unknown_rule = format!("is not a member of this object; it takes {}", known.join(", "));
-        for at in 0..walk.members.len() {
-            let name = walk.members[at].0.clone();
-            let earlier = walk.members[..at].iter().filter(|(other, _)| *other == name).count();
-            if earlier == 0 && !known.contains(&&*name) {
-                walk.report(&name, unknown_rule.clone());
-            } else if earlier == 1 {
-                walk.report(&name, "must appear only once in its object");
+        // Counted, not compared pairwise: a body of nothing but members must not take quadratic time.
+        let mut seen: HashMap<String, usize> = HashMap::new();
+        for (name, _) in walk.members.clone() {
+            let before = seen.entry(name.clone()).or_default();
+            *before += 1;
+            match *before {
+                1 if !known.contains(&&*name) => walk.report(&name, unknown_rule.clone()),
+                2 => walk.report(&name, "must appear only once in its object"),
+                _ => {}
             }
         }
         Ok(walk)
@@ -82,7 +85,11 @@ impl<'a> Members<'a> {
         path
     }
 
+    /// Adds a problem of a member. So many are listed one by one; an answer must not grow with the nonsense in its request.
     pub(super) fn report(&mut self, name: &str, rule: impl Into<String>) {
+        if self.problems.len() == PROBLEMS_MAX {
+            return;
+        }
         self.problems.push(InvalidMember::new(self.path_of(name), rule));
     }
 
@@ -90,7 +97,7 @@ impl<'a> Members<'a> {
         self.problems.extend(problems);
     }
 
-    /// Everything that was wrong.
+    /// Everything that was wrong with them.
     pub(super) fn into_problems(self) -> Vec<InvalidMember> {
         self.problems
     }
@@ -171,6 +178,14 @@ mod tests {
         let document = raw(r#"{"a":1,"b":2,"b":3,"a":4,"a":5}"#);
         let members = Members::of(&document, "$", &["a"]).expect("an object");
         assert_eq!(paths(members.into_problems()), ["$.b", "$.b", "$.a"]);
+    }
+
+    #[test]
+    fn a_body_of_nothing_but_nonsense_gets_a_bounded_answer() {
+        let document =
+            raw(&format!("{{{}}}", (0..50_000).map(|n| format!("\"m{n}\":1")).collect::<Vec<_>>().join(",")));
+        let members = Members::of(&document, "$", &["a"]).expect("an object");
+        assert_eq!(members.into_problems().len(), PROBLEMS_MAX);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::store::{Pool, StoreError, StoreResult, lanes};
 use crate::supervision::Registry;
 
 /// The longest wait for one call of the store: a caller gets its 503 within two seconds.
-const STORE_LIMIT: Duration = Duration::from_millis(1_800);
+pub const STORE_LIMIT: Duration = Duration::from_millis(1_800);
 
 /// How old the list of lanes may be that submissions are checked against.
 const LANES_KNOWN_FOR: Duration = Duration::from_secs(1);
@@ -57,6 +57,8 @@ pub struct ApiOptions {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// How large bodies may be.
     pub body_limits: BodyLimits,
+    /// The longest wait for one call of the store; [`STORE_LIMIT`] where people wait.
+    pub store_limit: Duration,
 }
 
 /// The largest bodies, in bytes.
@@ -83,6 +85,7 @@ pub struct Api {
     wake: Arc<dyn Fn() + Send + Sync>,
     metrics: Arc<dyn Fn() -> String + Send + Sync>,
     body_limits: BodyLimits,
+    store_limit: Duration,
     tokens: auth::TokenCache,
     lanes: Mutex<Option<KnownLanes>>,
 }
@@ -107,6 +110,7 @@ impl Api {
             wake: options.wake,
             metrics: options.metrics,
             body_limits: options.body_limits,
+            store_limit: options.store_limit,
             tokens: auth::TokenCache::default(),
             lanes: Mutex::default(),
         }
@@ -114,29 +118,26 @@ impl Api {
 
     /// Waits for the store, but not longer than a caller would.
     async fn store<T>(&self, call: impl Future<Output = StoreResult<T>>) -> Result<T, ApiError> {
-        Ok(within_limit(call).await?)
+        Ok(self.within_limit(call).await?)
     }
 
-    /// The names of the lanes: fresh ones if PostgreSQL answers, else the last ones that it told.
+    async fn within_limit<T>(&self, call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
+        let limit = self.store_limit;
+        let silent = |_| StoreError::Unavailable(format!("no answer within {limit:?}"));
+        tokio::time::timeout(limit, call).await.map_err(silent)?
+    }
+
+    /// The names of the lanes, at most a second old.
     async fn lane_names(&self) -> Result<Arc<[String]>, ApiError> {
         let known = self.lanes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((since, names)) = &known
+        if let Some((since, names)) = known
             && since.elapsed() < LANES_KNOWN_FOR
         {
-            return Ok(names.clone());
+            return Ok(names);
         }
-        match within_limit(lanes::list(&self.pool)).await {
-            Ok(lanes) => {
-                let names: Arc<[String]> = lanes.into_iter().map(|lane| lane.name).collect();
-                *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), names.clone()));
-                Ok(names)
-            }
-            Err(error) => Err(error.into()),
-        }
+        let lanes = self.store(lanes::list(&self.pool)).await?;
+        let names: Arc<[String]> = lanes.into_iter().map(|lane| lane.name).collect();
+        *self.lanes.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), names.clone()));
+        Ok(names)
     }
-}
-
-async fn within_limit<T>(call: impl Future<Output = StoreResult<T>>) -> StoreResult<T> {
-    let silent = |_| StoreError::Unavailable(format!("no answer within {STORE_LIMIT:?}"));
-    tokio::time::timeout(STORE_LIMIT, call).await.map_err(silent)?
 }

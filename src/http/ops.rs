@@ -7,9 +7,9 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::Api;
 use super::auth::{Permission, caller};
 use super::error::{ApiError, ProblemDetails};
-use super::{Api, within_limit};
 use crate::store::lanes::{self, Lane};
 use crate::store::{Pool, StoreResult};
 use crate::supervision::ActorStatus;
@@ -110,7 +110,7 @@ pub async fn metrics(api: web::Data<Api>) -> HttpResponse {
 )]
 pub async fn status(api: web::Data<Api>, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     caller(&api, &request, Permission::ReadStatus).await?;
-    let lanes = within_limit(lane_statuses(&api.pool)).await;
+    let lanes = api.within_limit(lane_statuses(&api.pool)).await;
     if let Err(cause) = &lanes {
         log::warn!("the status is shown without its lanes: {cause}");
     }

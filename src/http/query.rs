@@ -2,8 +2,13 @@
 //!
 //! Which parameters an address takes is said where it is handled.
 
+use std::collections::HashSet;
+
 use super::error::InvalidMember;
 use super::members::id_problem;
+
+/// So many unknown parameters are named; an answer must not grow with the nonsense in its request.
+const STRANGERS_MAX: usize = 20;
 
 /// The parameters as they were sent, decoded.
 pub(super) struct Query {
@@ -16,14 +21,14 @@ impl Query {
         Query { pairs }
     }
 
-    /// Every parameter that is not in `known`, or that is there twice.
+    /// Every parameter that is not in `known`, each once.
     pub(super) fn strangers(&self, known: &[&str]) -> Vec<InvalidMember> {
         let mut problems = Vec::new();
-        for (at, (name, _)) in self.pairs.iter().enumerate() {
-            let is_first = self.pairs[..at].iter().all(|(earlier, _)| earlier != name);
-            if is_first && !known.contains(&&**name) {
-                problems
-                    .push(problem(name, format!("is not a parameter of this address; it takes {}", known.join(", "))));
+        let mut seen = HashSet::new();
+        for (name, _) in &self.pairs {
+            if problems.len() < STRANGERS_MAX && !known.contains(&&**name) && seen.insert(name) {
+                let rule = format!("is not a parameter of this address; it takes {}", known.join(", "));
+                problems.push(problem(name, rule));
             }
         }
         problems

@@ -11,11 +11,15 @@ use uuid::Uuid;
 use super::error::InvalidMember;
 use super::members::Members;
 use crate::protocol::SubmissionId;
+use crate::protocol::heng::json::PROBLEMS_MAX;
 use crate::protocol::heng::request::JudgeRequest;
 use crate::store::submissions::NewSubmission;
 
 /// Most items of a batch.
 pub const BATCH_ITEMS_MAX: usize = 500;
+
+/// So many problems of one item of a batch are listed one by one.
+const ITEM_PROBLEMS_MAX: usize = 50;
 
 /// The longest idempotency key, in characters.
 const KEY_CHARACTERS_MAX: usize = 255;
@@ -83,7 +87,7 @@ pub(super) fn single(raw: &RawValue, key: Result<String, InvalidMember>, lanes: 
     match Members::of(raw, "$", SINGLE_MEMBERS) {
         Ok(mut members) => {
             let key = key.map_err(|problem| members.report_all(vec![problem])).ok();
-            submission(members, key, lanes)
+            submission(members, key, lanes).map_err(|problems| bounded(problems, PROBLEMS_MAX, "$"))
         }
         Err(problem) => Err(key.err().into_iter().chain([problem]).collect()),
     }
@@ -106,7 +110,21 @@ pub(super) fn batch(raw: &RawValue, lanes: &[String]) -> Result<Vec<Checked>, Ve
     if !problems.is_empty() {
         return Err(problems);
     }
-    Ok(items.iter().enumerate().map(|(at, raw)| item(raw, &format!("$.items[{at}]"), lanes)).collect())
+    let checked = |(at, raw): (usize, &&RawValue)| {
+        let path = format!("$.items[{at}]");
+        item(raw, &path, lanes).map_err(|problems| bounded(problems, ITEM_PROBLEMS_MAX, &path))
+    };
+    Ok(items.iter().enumerate().map(checked).collect())
+}
+
+/// The first `max` problems and how many more there are: an answer must not grow with the nonsense in its request.
+fn bounded(mut problems: Vec<InvalidMember>, max: usize, path: &str) -> Vec<InvalidMember> {
+    if problems.len() > max {
+        let more = problems.len() - max;
+        problems.truncate(max);
+        problems.push(InvalidMember::new(path, format!("has {more} more problems")));
+    }
+    problems
 }
 
 fn item(raw: &RawValue, path: &str, lanes: &[String]) -> Checked {
@@ -280,6 +298,21 @@ mod tests {
     fn the_hash_does_not_depend_on_the_key_or_the_id() {
         let other = NewSubmission { id: SubmissionId(Uuid::max()), idempotency_key: "other".to_owned(), ..base() };
         assert_eq!(body_hash(&base()), body_hash(&other));
+    }
+
+    #[test]
+    fn the_problems_of_a_request_are_bounded_and_the_rest_is_counted() {
+        let cases = vec!["{}"; 5_000].join(",");
+        let request = format!("{{\"request\":{{\"test\":{{\"cases\":[{cases}]}}}}}}");
+        let raw: Box<RawValue> = serde_json::from_str(&format!("{{\"items\":[{request},{request}]}}")).expect("JSON");
+        for (at, item) in batch(&raw, &[]).expect("two items").into_iter().enumerate() {
+            let problems = item.expect_err("refused");
+            assert_eq!(problems.len(), ITEM_PROBLEMS_MAX + 1);
+            assert_eq!(problems[ITEM_PROBLEMS_MAX].path, format!("$.items[{at}]"));
+        }
+        let raw: Box<RawValue> = serde_json::from_str(&request).expect("JSON");
+        let problems = single(&raw, Ok("k".to_owned()), &[]).expect_err("refused");
+        assert_eq!(problems.len(), PROBLEMS_MAX + 1);
     }
 
     #[test]

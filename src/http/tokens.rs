@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use super::Api;
 use super::auth::{Caller, ENVIRONMENT_ADMIN, Permission, Role, caller, hash_of};
 use super::body::read_json;
 use super::error::{ApiError, InvalidMember, ProblemDetails};
 use super::members::Members;
-use super::{Api, within_limit};
 use crate::store::StoreError;
 use crate::store::reports::tenant_of_token;
 use crate::store::tokens::{self as store, TokenRow};
@@ -82,7 +82,7 @@ pub async fn make(api: web::Data<Api>, request: HttpRequest, body: web::Payload)
     }
     let token = random_token();
     let row = TokenRow { name: new.name.clone(), tenant: new.tenant.clone(), role: new.role.as_str().to_owned() };
-    match within_limit(store::create(&api.pool, &caller.name, &row, &hash_of(&token))).await {
+    match api.within_limit(store::create(&api.pool, &caller.name, &row, &hash_of(&token))).await {
         Ok(()) => {}
         // The only rule that checked values can break.
         Err(StoreError::Refused(_)) => return Err(ApiError::TokenNameTaken),

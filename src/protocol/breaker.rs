@@ -93,7 +93,7 @@ impl Breaker {
         if self.shut_until.is_some_and(|until| until > now) {
             return;
         }
-        let ceiling = self.backoff.ceiling(self.openings);
+        let ceiling = self.backoff.ceiling(self.openings.saturating_add(1));
         // Between half and the whole: a full jitter would sometimes not wait at all.
         let own = ceiling.mul_f64(0.5 + random / 2.0);
         let pause = own.max(wish.unwrap_or_default().min(WISH_MAX));

@@ -14,23 +14,18 @@ pub struct Claimant {
 pub fn share(total: usize, claimants: &[Claimant]) -> Vec<usize> {
     let mut shares = vec![0; claimants.len()];
     let mut left = total;
-    // The first one comes first when there is not enough for everyone, and nobody is starved when there is.
-    for (share, claimant) in shares.iter_mut().zip(claimants) {
-        if left > 0 && claimant.wants > 0 {
-            *share = 1;
-            left -= 1;
-        }
-    }
     while left > 0 {
         let hungry = |index: &usize| shares[*index] < claimants[*index].wants;
         let open: Vec<usize> = (0..claimants.len()).filter(hungry).collect();
-        let weights: usize = open.iter().map(|&index| claimants[index].weight as usize).sum();
-        if weights == 0 {
+        if open.is_empty() {
             break;
         }
+        let weight = |index: usize| claimants[index].weight.max(1) as usize;
+        let weights: usize = open.iter().map(|&index| weight(index)).sum();
         let round = left;
         for index in open {
-            let fair = (round * claimants[index].weight as usize).div_ceil(weights);
+            // At least one, so that a light lane is not starved; in order, so that the first comes first when there is too little.
+            let fair = (round * weight(index) / weights).max(1);
             let given = fair.min(claimants[index].wants - shares[index]).min(left);
             shares[index] += given;
             left -= given;

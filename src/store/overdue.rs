@@ -131,7 +131,7 @@ async fn due_again(
     if rows.is_empty() {
         return Ok(0);
     }
-    let delay = |row: &OverdueRow| milliseconds(rules.retry.delay(row.2.unsigned_abs().saturating_sub(1), random));
+    let delay = |row: &OverdueRow| milliseconds(rules.retry.delay(row.2.unsigned_abs(), random));
     let due = command(DUE_AGAIN)
         .bind::<Array<SqlUuid>, _>(rows.iter().map(|row| row.0).collect::<Vec<_>>())
         .bind::<Array<SqlUuid>, _>(rows.iter().map(|row| row.3).collect::<Vec<_>>())

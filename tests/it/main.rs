@@ -10,6 +10,7 @@
 mod harness;
 
 mod fake_controller;
+mod http;
 mod journey;
 mod private_stores;
 mod supervision;

@@ -236,8 +236,8 @@ async fn write_retries(
     for one in decided.iter().filter(|one| matches!(one.applied, Applied::Retry(_))) {
         let Some(row) = rows.get_mut(&one.incoming.submission.0) else { continue };
         row.last_sequence += 1;
-        let failures = row.standing.attempts_used.saturating_sub(1);
-        delays.push((one.incoming.submission.0, milliseconds(rules.retry.delay(failures, random))));
+        let delay = rules.retry.delay(row.standing.attempts_used, random);
+        delays.push((one.incoming.submission.0, milliseconds(delay)));
     }
     if delays.is_empty() {
         return Ok(());
