@@ -11,4 +11,5 @@ mod harness;
 
 mod fake_controller;
 mod private_stores;
+mod schema;
 mod supervision;
