@@ -9,7 +9,9 @@
 
 mod harness;
 
+mod accounting;
 mod fake_controller;
+mod oracle;
 mod private_stores;
 mod schema;
 mod supervision;
