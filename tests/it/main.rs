@@ -14,4 +14,5 @@ mod fake_controller;
 mod oracle;
 mod private_stores;
 mod schema;
+mod store;
 mod supervision;
