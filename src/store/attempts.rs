@@ -232,7 +232,9 @@ async fn begin_locked(
 async fn lock_and_read(connection: &mut AsyncPgConnection, requests: &[Request]) -> StoreResult<HashMap<Uuid, Locked>> {
     let ids: Vec<Uuid> = requests.iter().map(|request| request.submission.0).collect();
     let shared = &*connection;
+    // The lock is sent first whatever the runtime does: `join!` would otherwise begin each poll with another one.
     let (lock, rows) = tokio::join!(
+        biased;
         command(LOCK).bind::<Array<SqlUuid>, _>(&ids).execute(&mut &*shared),
         statement::<ReadTypes>(READ).bind::<Array<SqlUuid>, _>(&ids).load::<ReadRow>(&mut &*shared),
     );
@@ -409,6 +411,9 @@ async fn record_answered(connection: &mut AsyncPgConnection, sent: &[&Sent]) -> 
 }
 
 /// Closes the attempts, takes them off the budget, and writes a new intent for each submission that still waits for one.
+///
+/// A rescue stands in for the attempt that it repeats, so its place in the budget is given back, too. `pending` is met here when
+/// another attempt, whose row was lost, ended in a system error: the intent of then may have been acked, because this one was live.
 const RECORD_DOOR: &str = "
     with door as (
         select * from unnest($1::uuid[], $2::text[], $3::int[], $4::uuid[], $5::int[])
@@ -418,13 +423,13 @@ const RECORD_DOOR: &str = "
         set state = 'closed', close_reason = 'door', answered_at = clock_timestamp(), finished_at = clock_timestamp(),
             http_status = door.status, answer = door.reason
         from door where a.judge_id = door.judge_id and a.state = 'sending'
-        returning a.submission_id, a.generation, a.is_rescue, door.event_id, door.delay_ms
+        returning a.submission_id, a.generation, door.event_id, door.delay_ms
     ), pending as (
         update submissions s
         set state = 'pending', updated_at = clock_timestamp(), last_sequence = s.last_sequence + 1,
-            attempts_used = s.attempts_used - case when closed.is_rescue then 0 else 1 end
+            attempts_used = s.attempts_used - 1
         from closed
-        where s.id = closed.submission_id and s.generation = closed.generation and s.state = 'judging'
+        where s.id = closed.submission_id and s.generation = closed.generation and s.state in ('pending', 'judging')
         returning s.id, s.generation, s.last_sequence, s.lane, s.fair_tag, closed.event_id, closed.delay_ms
     )
     insert into outbox_events (event_id, aggregate_id, aggregate_sequence, generation, destination, event_type, cause,

@@ -9,8 +9,12 @@
 
 mod harness;
 
+mod accounting;
 mod fake_controller;
 mod http;
 mod journey;
+mod oracle;
 mod private_stores;
+mod schema;
+mod store;
 mod supervision;

@@ -7,7 +7,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
 use super::{Decided, Row, Rules};
-use crate::protocol::submission::Applied;
+use crate::protocol::submission::{Applied, State};
 use crate::store::StoreResult;
 use crate::store::dead_letters::{self, Park};
 use crate::store::outbox::milliseconds;
@@ -235,6 +235,10 @@ async fn write_retries(
     let mut delays: Vec<(Uuid, i32)> = Vec::new();
     for one in decided.iter().filter(|one| matches!(one.applied, Applied::Retry(_))) {
         let Some(row) = rows.get_mut(&one.incoming.submission.0) else { continue };
+        // A later finish of the same batch may have judged it: then nothing is to be tried again.
+        if row.standing.state != State::Pending || delays.iter().any(|(id, _)| *id == one.incoming.submission.0) {
+            continue;
+        }
         row.last_sequence += 1;
         let delay = rules.retry.delay(row.standing.attempts_used, random);
         delays.push((one.incoming.submission.0, milliseconds(delay)));

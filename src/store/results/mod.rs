@@ -153,7 +153,9 @@ async fn lock_and_read(connection: &mut AsyncPgConnection, incoming: &[Incoming]
     let judge_ids: Vec<Uuid> = incoming.iter().map(|one| one.judge_id.0).collect();
     let shared = &*connection;
     type AttemptTypes = (SqlUuid, Text, Nullable<Binary>);
+    // The lock is sent first whatever the runtime does: `join!` would otherwise begin each poll with another one.
     let (lock, rows, attempts) = tokio::join!(
+        biased;
         command(LOCK).bind::<Array<SqlUuid>, _>(&ids).execute(&mut &*shared),
         statement::<SubmissionTypes>(READ_SUBMISSIONS)
             .bind::<Array<SqlUuid>, _>(&ids)

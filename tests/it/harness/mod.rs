@@ -1,6 +1,9 @@
 //! What every integration test stands on.
 //! Not a mock of anything: the stores are real servers.
 
+pub mod database;
+pub mod seed;
+pub mod settled;
 pub mod stores;
 
 use std::sync::LazyLock;

@@ -3,6 +3,9 @@
 //! Only decisions; the store carries them out under the submission's row lock. A decision that changes nothing is still a
 //! decision with a name, because operators count them.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::str::FromStr;
 
