@@ -18,8 +18,6 @@ create table lanes (
     updated_at timestamptz not null default clock_timestamp()
 );
 
-insert into lanes (name, weight, position) values ('contest', 8, 1), ('default', 4, 2), ('rejudge', 1, 3);
-
 -- Start-time fair queueing: the fair tag of the newest claimed row of a lane. A table of its own, because every submission
 -- holds a key-share lock on its lane's row and the clock changes with every claim.
 create table lane_clocks (
@@ -27,7 +25,17 @@ create table lane_clocks (
     virtual_tag bigint not null default 0
 ) with (fillfactor = 25);
 
-insert into lane_clocks (lane) select name from lanes;
+-- A lane without a clock would take no submissions.
+create function add_lane_clock() returns trigger language plpgsql as $$
+begin
+    insert into lane_clocks (lane) values (new.name) on conflict do nothing;
+    return null;
+end
+$$;
+
+create trigger lanes_have_clocks after insert on lanes for each row execute function add_lane_clock();
+
+insert into lanes (name, weight, position) values ('contest', 8, 1), ('default', 4, 2), ('rejudge', 1, 3);
 
 create table submissions (
     -- Version 7, made by the service: ids sort by time.
@@ -78,8 +86,9 @@ create table submissions (
     constraint submissions_counted_is_standing check (counted_verdict is not distinct from verdict)
 ) with (fillfactor = 80);
 
--- Lists of a user, a problem or a contest, newest first; the first also finds the user's last fair tag.
+-- Lists of a tenant, a user, a problem or a contest, newest first; the second also finds the user's last fair tag.
 -- No index names `state`: changing it must not touch any index.
+create index submissions_by_tenant on submissions (tenant, id desc);
 create index submissions_by_user on submissions (tenant, user_id, id desc);
 create index submissions_by_problem on submissions (tenant, problem_id, id desc);
 create index submissions_by_contest on submissions (tenant, contest_id, id desc) where contest_id is not null;
@@ -144,8 +153,15 @@ create table outbox_events (
 create index outbox_events_due on outbox_events (destination, fair_tag, event_id)
     where published_at is null and superseded_at is null and quarantined_at is null;
 create index outbox_events_quarantined on outbox_events (quarantined_at) where quarantined_at is not null;
--- For recovery after a proven loss of a stream.
-create index outbox_events_published on outbox_events (published_at) where published_at is not null;
+-- Published judgings in their order, for those whose stream entry is looked up because no attempt has begun.
+create index outbox_events_published on outbox_events (destination, published_at)
+    where published_at is not null and destination <> 'events';
+
+-- Everything that was published to a destination before this has begun an attempt or needs none any more.
+create table stream_marks (
+    destination text primary key,
+    settled_until timestamptz not null
+) with (fillfactor = 50);
 
 create table judge_attempts (
     -- The name of the attempt in its callback URLs.
@@ -196,6 +212,9 @@ create table processed_events (
     processed_at timestamptz not null default clock_timestamp(),
     primary key (consumer_name, event_id)
 );
+
+-- Rows lie in the order of their time; the sweeper finds the oldest by a handful of pages.
+create index processed_events_by_time on processed_events using brin (processed_at);
 
 -- Every finish callback worth keeping: the bytes as they came and a copy that jsonb can hold.
 create table results (

@@ -2,7 +2,7 @@
 //! appends.
 //!
 //! Boundary: silence.
-//! Takes: streams or groups that are missing, and attempts whose deadline has passed.
+//! Takes: streams or groups that are missing, entries that are not in their stream, attempts whose deadline has passed.
 //! Leaves: the loss recorded, the stream created, unfinished work due again as new outbox rows.
 //! If it dies here: the next pass finds the same; every change is a compare-and-set.
 //! Poison: none that it reads; an attempt budget that is spent parks the submission.
@@ -13,6 +13,7 @@ use std::time::Duration;
 use actix::{Actor, Context, Handler, Supervised};
 
 use super::{Engine, Wake, policy};
+use crate::store::lost::{self, Suspect};
 use crate::store::outbox::EVENTS;
 use crate::store::{instances, lanes, overdue};
 use crate::supervision::{ActorHandle, CheckedPolicy, Escalation, PassLoop, PolicyError, Progress};
@@ -24,6 +25,11 @@ pub const NAME: &str = "Reconciler";
 const EVERY: Duration = Duration::from_secs(1);
 /// Overdue attempts that one pass ends.
 const OVERDUE_MAX: i32 = 100;
+/// A published row may still be on its way to its mark, its reading or its attempt for this long.
+const UNDER_WAY: Duration = Duration::from_secs(10);
+/// Published rows looked at together, and how many such pages in one pass.
+const PAGE: i32 = 1_000;
+const PAGES_MAX: usize = 20;
 
 /// How it is supervised.
 pub fn supervised() -> Result<CheckedPolicy, PolicyError> {
@@ -57,22 +63,61 @@ pub async fn pass(engine: &Engine) -> anyhow::Result<Progress> {
     Ok(Progress::Idle)
 }
 
-/// Creates what is missing, after its loss was written down, and makes what was in it due again.
+/// Finishes repairs that were begun, then looks for what is missing now.
 async fn restore_streams(engine: &Engine) -> anyhow::Result<()> {
-    let mut destinations: Vec<String> =
+    let lanes: Vec<String> =
         lanes::list(&engine.pool).await?.into_iter().map(|lane| format!("judge:{}", lane.name)).collect();
-    destinations.extend([EVENTS.to_owned(), "results".to_owned()]);
-    for destination in destinations {
-        let Some(what) = engine.streams.missing(&destination).await? else { continue };
-        let loss = instances::record_loss(&engine.pool, &destination, what).await?;
+    for destination in lanes.iter().map(String::as_str).chain([EVENTS, "results"]) {
+        let Some(what) = engine.streams.missing(destination).await? else { continue };
+        instances::record_loss(&engine.pool, destination, what).await?;
+        METRICS.stream_losses_total.with_label_values(&[destination]).inc();
+        log::warn!("{NAME}: the {what} of {destination} is missing and is created");
+        engine.streams.create(destination).await?;
+    }
+    for (loss, destination) in instances::open_losses(&engine.pool).await? {
+        // Whoever recorded it may have died before the creation.
         engine.streams.create(&destination).await?;
-        METRICS.stream_losses_total.with_label_values(&[&destination]).inc();
-        // A group that is gone while its stream is there reads everything again: nothing was lost with it.
-        let lost_lane = (what == "stream" && destination.starts_with("judge:")).then_some(&*destination);
-        let due = instances::recover(&engine.pool, loss, lost_lane).await?;
-        log::warn!("{NAME}: {what} of {destination} was missing and is created; {due} submissions are due again");
+        // Whatever was published before the stream was missed is gone with it; no need to wait for what is under way.
+        let due = look_up(engine, &destination, Duration::ZERO).await?;
+        instances::close_loss(&engine.pool, loss, due).await?;
+        log::warn!("{NAME}: {destination} is repaired, {due} submissions are due again");
+    }
+    for destination in &lanes {
+        let due = look_up(engine, destination, UNDER_WAY).await?;
+        if due > 0 {
+            log::warn!("{NAME}: {due} entries of {destination} were lost, their submissions are due again");
+        }
     }
     Ok(())
+}
+
+/// Looks up in their stream the judgings that were published `age` ago or earlier and have begun no attempt: absent is lost and due
+/// again, present is waiting. Returns how many are due again.
+async fn look_up(engine: &Engine, destination: &str, age: Duration) -> anyhow::Result<usize> {
+    let (mut due, mut from, mut is_settled) = (0, None, true);
+    for _ in 0..PAGES_MAX {
+        let suspects = lost::suspects(&engine.pool, destination, age, from, PAGE).await?;
+        let Some(newest) = suspects.last().map(|suspect| suspect.published_at) else { break };
+        let waiting: Vec<&Suspect> = suspects.iter().filter(|suspect| suspect.is_waiting).collect();
+        let ids: Vec<String> = waiting.iter().map(|suspect| suspect.stream_id.clone()).collect();
+        let present = if ids.is_empty() { Vec::new() } else { engine.streams.present(destination, &ids).await? };
+        let (there, absent): (Vec<_>, Vec<_>) = waiting.into_iter().zip(present).partition(|(_, present)| *present);
+        let absent: Vec<&Suspect> = absent.into_iter().map(|(suspect, _)| suspect).collect();
+        if !absent.is_empty() {
+            due += lost::due_again(&engine.pool, &absent).await?;
+        }
+        if is_settled {
+            // The mark stops at the first that waits; what lies behind it is looked at from here on, and again next time.
+            let until = there.first().map_or(newest, |(suspect, _)| suspect.published_at);
+            lost::settle_until(&engine.pool, destination, until).await?;
+            is_settled = there.is_empty();
+        }
+        from = Some(newest);
+        if suspects.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
+            break;
+        }
+    }
+    Ok(due)
 }
 
 impl Actor for Reconciler {

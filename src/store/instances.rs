@@ -1,7 +1,7 @@
 //! The `instances`, `controller_state` and `stream_losses` tables: who runs, what was heard of the controller, what Redis lost.
 
 use diesel::sql_types::{Bool, Integer, Nullable, Text, Uuid as SqlUuid};
-use diesel_async::{AsyncConnection, RunQueryDsl};
+use diesel_async::RunQueryDsl;
 use uuid::Uuid;
 
 use super::statement::{command, statement};
@@ -78,48 +78,20 @@ pub async fn record_loss(pool: &Pool, stream: &str, what: &str) -> StoreResult<U
     Ok(id)
 }
 
-/// Whatever was published to a lane's stream and has begun no attempt is due again, as a new intent: its entry is gone, or it
-/// will be met as a second copy and acked.
-const DUE_AGAIN: &str = "
-    with lost as (
-        select distinct on (o.aggregate_id) o.aggregate_id, o.generation
-        from outbox_events o join submissions s on s.id = o.aggregate_id
-        where o.destination = $1 and o.published_at > clock_timestamp() - interval '7 days'
-          and s.state = 'pending' and s.generation = o.generation
-          and not exists (
-              select 1 from outbox_events later
-              where later.aggregate_id = o.aggregate_id and later.destination like 'judge:%'
-                and later.published_at is null and later.superseded_at is null)
-          and not exists (
-              select 1 from judge_attempts a
-              where a.submission_id = s.id and a.purpose = 'live' and a.state in ('sending', 'accepted', 'ambiguous'))
-    ), pending as (
-        update submissions s set last_sequence = s.last_sequence + 1, updated_at = clock_timestamp()
-        from lost where s.id = lost.aggregate_id and s.generation = lost.generation and s.state = 'pending'
-        returning s.id, s.generation, s.lane, s.fair_tag, s.last_sequence
-    )
-    insert into outbox_events (event_id, aggregate_id, aggregate_sequence, generation, destination, event_type, cause, fair_tag)
-    select gen_random_uuid(), id, last_sequence, generation, 'judge:' || lane, 'JudgeRequested', 'loss', fair_tag
-    from pending";
+/// Losses whose repair was not finished: id and destination.
+pub async fn open_losses(pool: &Pool) -> StoreResult<Vec<(Uuid, String)>> {
+    let sql = "select id, stream from stream_losses where recovered_at is null order by found_at";
+    Ok(statement::<(SqlUuid, Text)>(sql).load(&mut pool.get().await?).await?)
+}
 
-/// Makes the lost work of `destination` due again and closes the record of the loss; returns how many rows became due.
-pub async fn recover(pool: &Pool, loss: Uuid, destination: Option<&str>) -> StoreResult<usize> {
-    let mut connection = pool.get().await?;
-    connection
-        .transaction(async |connection| {
-            let due = match destination {
-                Some(destination) => command(DUE_AGAIN).bind::<Text, _>(destination).execute(connection).await?,
-                None => 0,
-            };
-            let sql = "update stream_losses set recovered_at = clock_timestamp(), due_again = $2 where id = $1";
-            command(sql)
-                .bind::<SqlUuid, _>(loss)
-                .bind::<Integer, _>(i32::try_from(due).unwrap_or(i32::MAX))
-                .execute(connection)
-                .await?;
-            Ok(due)
-        })
-        .await
+/// The loss is repaired: the stream is there again, and what was in it is looked up entry by entry.
+pub async fn close_loss(pool: &Pool, loss: Uuid, due_again: usize) -> StoreResult<()> {
+    command("update stream_losses set recovered_at = clock_timestamp(), due_again = $2 where id = $1")
+        .bind::<SqlUuid, _>(loss)
+        .bind::<Integer, _>(i32::try_from(due_again).unwrap_or(i32::MAX))
+        .execute(&mut pool.get().await?)
+        .await?;
+    Ok(())
 }
 
 /// What PostgreSQL is set to, as far as durability depends on it.
@@ -145,11 +117,11 @@ pub async fn settings(pool: &Pool) -> StoreResult<Settings> {
 pub async fn session_is_kept(pool: &Pool) -> StoreResult<bool> {
     let mut connection = pool.get().await?;
     let mark = Uuid::new_v4().simple().to_string();
-    let set: String = statement::<Text>("select set_config('application_name', $1, false)")
-        .bind::<Text, _>(format!("judge-relay {}", &mark[..16]))
+    let set: String = statement::<Text>("select set_config('judge_relay.session', $1, false)")
+        .bind::<Text, _>(&mark)
         .get_result(&mut connection)
         .await?;
-    let read: Option<String> = statement::<Nullable<Text>>("select current_setting('application_name', true)")
+    let read: Option<String> = statement::<Nullable<Text>>("select current_setting('judge_relay.session', true)")
         .get_result(&mut connection)
         .await?;
     Ok(read.as_deref() == Some(&set))

@@ -28,6 +28,8 @@ pub mod instances;
 
 pub mod overdue;
 
+pub mod lost;
+
 pub mod retention;
 
 pub mod tokens;

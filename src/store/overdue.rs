@@ -41,7 +41,7 @@ const OVERDUE: &str = "
     select s.id, s.generation, s.attempts_used, a.judge_id, a.deadline_at
     from judge_attempts a join submissions s on s.id = a.submission_id
     where a.state in ('sending', 'accepted', 'ambiguous') and a.purpose = 'live'
-      and a.deadline_at < clock_timestamp() and s.state = 'judging' and s.generation = a.generation
+      and a.deadline_at < clock_timestamp() and s.state in ('pending', 'judging') and s.generation = a.generation
       and (a.state <> 'sending' or a.deadline_at < clock_timestamp() - interval '60 seconds')
       and ($2 or not exists (
           select 1 from judge_attempts probe
@@ -111,7 +111,7 @@ const DUE_AGAIN: &str = "
         set state = 'pending', updated_at = clock_timestamp(), last_sequence = s.last_sequence + 1,
             attempts_used = greatest(s.attempts_used - $6, 0)
         from overdue join closed on closed.submission_id = overdue.id
-        where s.id = overdue.id and s.state = 'judging'
+        where s.id = overdue.id and s.state in ('pending', 'judging')
         returning s.id, s.generation, s.lane, s.fair_tag, s.last_sequence, overdue.event_id, overdue.delay_ms
     )
     insert into outbox_events (event_id, aggregate_id, aggregate_sequence, generation, destination, event_type, cause,

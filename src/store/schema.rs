@@ -219,6 +219,13 @@ diesel::table! {
 }
 
 diesel::table! {
+    stream_marks (destination) {
+        destination -> Text,
+        settled_until -> Timestamptz,
+    }
+}
+
+diesel::table! {
     submissions (id) {
         id -> Uuid,
         tenant -> Text,
@@ -281,6 +288,7 @@ diesel::allow_tables_to_appear_in_same_query!(
     results,
     scope_user_stats,
     stream_losses,
+    stream_marks,
     submissions,
     user_stats,
 );

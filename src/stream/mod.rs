@@ -161,9 +161,15 @@ impl Streams {
         let mut connection = self.connection().await?;
         let created: Result<(), RedisError> = connection.xgroup_create_mkstream(&key, GROUP, "0").await;
         match created {
-            Err(error) if error.code() != Some("BUSYGROUP") => Err(classify(error, &key)),
-            _ => Ok(()),
+            Err(error) if error.code() != Some("BUSYGROUP") => return Err(classify(error, &key)),
+            _ => {}
         }
+        if destination == EVENTS {
+            // Its readers are others; only a group makes an empty stream.
+            let destroyed: Result<bool, RedisError> = connection.xgroup_destroy(&key, GROUP).await;
+            destroyed.map_err(|error| classify(error, &key))?;
+        }
+        Ok(())
     }
 
     /// How many entries each destination's stream holds.
@@ -289,6 +295,19 @@ impl Streams {
         let reply: redis::streams::StreamRangeReply =
             connection.xrange(&key, id, id).await.map_err(|error| classify(error, &key))?;
         Ok(reply.ids.into_iter().next().map(|id| Entry::new(key, id)))
+    }
+
+    /// Which of these entries are in the stream, in order.
+    pub async fn present(&self, destination: &str, ids: &[String]) -> StreamResult<Vec<bool>> {
+        let key = self.key(destination);
+        let mut connection = self.connection().await?;
+        let mut pipeline = redis::pipe();
+        for id in ids {
+            pipeline.xrange(&key, id, id);
+        }
+        let replies: Vec<redis::streams::StreamRangeReply> =
+            pipeline.query_async(&mut *connection).await.map_err(|error| classify(error, &key))?;
+        Ok(replies.iter().map(|reply| !reply.ids.is_empty()).collect())
     }
 
     /// Makes everything that this consumer holds claimable at once, for a process that is about to end.

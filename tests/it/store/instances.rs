@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use judge_relay::store::instances::{alive, heartbeat, leave, record_loss, recover};
+use judge_relay::store::instances::{alive, close_loss, heartbeat, leave, open_losses, record_loss};
+use judge_relay::store::lost::{due_again, settle_until, suspects};
 use judge_relay::store::outbox::claim_lanes;
 use uuid::Uuid;
 
@@ -11,13 +12,32 @@ use crate::harness::seed::new_submission;
 
 const LANE: &str = "judge:default";
 
+/// Recovers as if nothing were in the destination's stream any more.
 async fn recovered(database: &TestDatabase, destination: Option<&str>) -> usize {
     let loss = record_loss(&database.pool, LANE, "stream").await.unwrap();
-    let due = recover(&database.pool, loss, destination).await.unwrap();
+    assert_eq!(open_losses(&database.pool).await.unwrap(), [(loss, LANE.to_owned())]);
+    let found = suspects(&database.pool, destination.unwrap_or("results"), Duration::ZERO, None, 100).await.unwrap();
+    let waiting: Vec<_> = found.iter().filter(|suspect| suspect.is_waiting).collect();
+    let due = due_again(&database.pool, &waiting).await.unwrap();
+    assert_eq!(due_again(&database.pool, &waiting).await.unwrap(), 0, "what another process found, too, is moved once");
+    close_loss(&database.pool, loss, due).await.unwrap();
     let row =
         format!("select stream, what, recovered_at is not null, due_again from stream_losses where id = '{loss}'");
     assert_eq!(database.row(&row).await, format!("{LANE} stream t {due}"));
     due
+}
+
+#[tokio::test]
+async fn what_is_settled_or_too_young_is_not_looked_at_and_the_mark_never_goes_back() {
+    let database = TestDatabase::fresh().await;
+    database.entry(database.submit(1).await[0]).await;
+    let look = async |age| suspects(&database.pool, LANE, age, None, 100).await.unwrap();
+    assert!(look(Duration::from_secs(3600)).await.is_empty());
+    let found = look(Duration::ZERO).await;
+    assert_eq!(found.len(), 1);
+    settle_until(&database.pool, LANE, found[0].published_at + chrono::Duration::seconds(1)).await.unwrap();
+    settle_until(&database.pool, LANE, found[0].published_at).await.unwrap();
+    assert!(look(Duration::ZERO).await.is_empty());
 }
 
 #[tokio::test]
