@@ -4,6 +4,7 @@
 //! created in one place only (`create`), after their absence was recorded; everything else fails on a missing stream.
 
 mod entry;
+mod error;
 mod scripts;
 
 use std::collections::HashMap;
@@ -16,28 +17,13 @@ use redis::{AsyncCommands, RedisError};
 use uuid::Uuid;
 
 pub use entry::{Entry, EventOut, JudgeRequested, SpilledFinish, Undecodable};
+pub use error::{StreamError, StreamResult};
 
+use self::error::classify;
 use crate::store::outbox::EVENTS;
 
 /// The consumer group of all our streams.
 pub const GROUP: &str = "judge-relay";
-
-/// Why Redis did not do it, by what follows from it.
-#[derive(Debug, thiserror::Error)]
-pub enum StreamError {
-    /// Redis did not answer, or refused for a reason of its own. It may have happened; try again later.
-    #[error("Redis is unavailable: {0}")]
-    Unavailable(String),
-    /// The stream or its group is gone: record the loss, create it, make the lost work due again.
-    #[error("stream {0} or its group is missing")]
-    Missing(String),
-    /// The stream holds as much as it may.
-    #[error("stream {0} is full")]
-    Full(String),
-}
-
-/// What streams give back.
-pub type StreamResult<T> = Result<T, StreamError>;
 
 /// How one entry of a batch fared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -409,13 +395,5 @@ fn appended((word, detail): (String, String)) -> Appended {
         "before" => Appended::Before(detail),
         "missing" => Appended::StreamMissing,
         _ => Appended::Refused(detail),
-    }
-}
-
-/// By the error's code, never by its text.
-fn classify(error: RedisError, key: &str) -> StreamError {
-    match error.code() {
-        Some("NOGROUP") => StreamError::Missing(key.to_owned()),
-        _ => StreamError::Unavailable(error.to_string()),
     }
 }

@@ -76,6 +76,7 @@ return #rows
 pub(super) static DELETE_CONSUMERS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 local living = {}
 for i = 3, #ARGV do living[ARGV[i]] = true end
 local deleted = 0

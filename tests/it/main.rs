@@ -17,4 +17,5 @@ mod oracle;
 mod private_stores;
 mod schema;
 mod store;
+mod stream;
 mod supervision;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::web::Bytes;
 use judge_relay::protocol::deadline::DeadlinePolicy;
 use judge_relay::protocol::heng::request::JudgeRequest;
-use judge_relay::protocol::heng::result::{Report, parse_finish};
+use judge_relay::protocol::heng::result::parse_finish;
 use judge_relay::protocol::retry::Backoff;
 use judge_relay::protocol::submission::{Applied, Budget};
 use judge_relay::protocol::{Generation, JudgeId, SubmissionId};
@@ -68,11 +68,6 @@ pub fn finish_body(kinds: &[&str]) -> Vec<u8> {
     let case = |kind: &&str| serde_json::json!({ "kind": kind, "time": 15, "memory": 1_048_576 });
     let cases: Vec<serde_json::Value> = kinds.iter().map(case).collect();
     serde_json::json!({ "result": { "cases": cases } }).to_string().into_bytes()
-}
-
-/// What such a finish says.
-pub fn report(kinds: &[&str]) -> Report {
-    parse_finish(&finish_body(kinds))
 }
 
 /// An authentic finish with that body.

@@ -1,3 +1,5 @@
+//! The JSON reader and printer against JavaScript, by example and by property.
+
 use proptest::prelude::*;
 
 use super::*;

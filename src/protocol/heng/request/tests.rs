@@ -1,3 +1,5 @@
+//! Requests: the rules and messages of the controller, and what intake keeps.
+
 use proptest::prelude::*;
 
 use super::super::json::tests::any_json;

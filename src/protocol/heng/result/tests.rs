@@ -1,3 +1,5 @@
+//! Results as judgers send them, and worse.
+
 use proptest::prelude::*;
 
 use super::super::super::Verdict;

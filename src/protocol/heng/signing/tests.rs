@@ -1,3 +1,5 @@
+//! Signatures against recorded ones.
+
 use proptest::prelude::*;
 use serde_json::Value as Fixture;
 

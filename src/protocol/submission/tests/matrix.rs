@@ -25,8 +25,11 @@ fn begun(standing: Option<&Standing>, live: Option<(AttemptState, bool)>, genera
     }
 }
 
+/// A name, what the lock shows, and the live attempt: where it is, and whether this entry began it.
+type EntryRow = (&'static str, Option<Standing>, Option<(AttemptState, bool)>);
+
 fn entries() -> String {
-    let rows: [(&str, Option<Standing>, Option<(AttemptState, bool)>); 14] = [
+    let rows: [EntryRow; 14] = [
         ("no such submission", None, None),
         ("pending", Some(standing(State::Pending, 1, 0)), None),
         ("pending, own attempt sending", Some(standing(State::Pending, 1, 0)), Some((AttemptState::Sending, true))),
