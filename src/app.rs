@@ -128,7 +128,8 @@ impl App {
             // Longer than the controller's own five seconds, so that it is never us who closes a connection that it reuses.
             .keep_alive(Duration::from_secs(75))
             .client_request_timeout(Duration::from_secs(10))
-            .shutdown_timeout(self.config.pace.drain.as_secs())
+            // A quarter of the drain is left for the callbacks that are being answered when the rest is done.
+            .shutdown_timeout((self.config.pace.drain.as_secs() / 4).max(1))
             .disable_signals()
             .listen(self.listener.try_clone().context("the listening socket cannot be shared")?)
             .context("the HTTP server cannot listen")?;
@@ -160,7 +161,8 @@ fn pool(config: &Config, application_name: &'static str, size: u32, statement_li
     Pool::new(config.database_url.expose(), &options).map_err(anyhow::Error::from)
 }
 
-/// Starts every actor after those whose address it needs. Three threads: what relays, what talks to the controller, what applies.
+/// Starts every actor after those whose address it needs. Four threads: what relays, what talks to the controller,
+/// what applies, and the heartbeat.
 fn start_actors(engine: &Arc<Engine>, registry: &Registry, watchdog: &Watchdog) -> anyhow::Result<Actors> {
     let thread = |name: &'static str| {
         let arbiter = Arbiter::new().handle();
@@ -202,6 +204,12 @@ fn start_actors(engine: &Arc<Engine>, registry: &Registry, watchdog: &Watchdog) 
         let make = move |handle| CallbackVerifier::new(handle, engine, applier);
         supervise(&results, registry, callback_verifier::supervised()?, make)
     };
+    let beat = {
+        let (engine, pool) =
+            (Arc::clone(engine), pool(&engine.config, "judge-relay heartbeat", 1, Duration::from_secs(2))?);
+        move |handle| Heartbeat::new(handle, engine, pool)
+    };
+    drop(supervise(&thread("pulse"), registry, heartbeat::supervised()?, beat));
     start_side_roads(&relay, engine, registry, dispatcher, applier)?;
     Ok(Actors { poller, verifier })
 }
@@ -218,8 +226,6 @@ fn start_side_roads(
     let for_reaper = shared();
     let reaper = move |handle| PelReaper::new(handle, for_reaper, dispatcher, applier);
     drop(supervise(relay, registry, pel_reaper::supervised()?, reaper));
-    let for_beat = shared();
-    drop(supervise(relay, registry, heartbeat::supervised()?, move |handle| Heartbeat::new(handle, for_beat)));
     let for_gauges = shared();
     drop(supervise(relay, registry, gauge_collector::supervised()?, move |h| GaugeCollector::new(h, for_gauges)));
     let for_sweep = shared();
@@ -287,19 +293,31 @@ async fn check_redis(engine: &Engine) {
     }
 }
 
-/// Stops all intake at once, finishes what is in hand, gives back the rest.
+/// Stops all intake at once, finishes what is in hand, gives back the rest; takes three quarters of the drain at most.
 async fn drain(config: &Config, engine: &Engine, registry: &Registry) {
     registry.drain();
-    if let Err(busy) = registry.drained(config.pace.drain).await {
-        log::warn!("still busy after {:?}: {}", config.pace.drain, busy.join(", "));
-    }
-    let sent = async {
+    let finished = async {
+        if let Err(busy) = registry.drained(config.pace.drain / 2).await {
+            log::warn!("still busy after {:?}: {}", config.pace.drain / 2, busy.join(", "));
+        }
         while engine.dispatching.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    if tokio::time::timeout(config.controller.timeout * 2, sent).await.is_err() {
-        log::warn!("POSTs are still under way; another process sends theirs again");
+    // The Heartbeat drains like the others; whoever takes this process for dead now would send again what is under way.
+    let beating = async {
+        loop {
+            if let Err(error) = instances::heartbeat(&engine.pool, engine.instance, "draining").await {
+                log::debug!("no heartbeat while draining: {error}");
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        }
+    };
+    let limit = config.pace.drain.mul_f64(0.75);
+    tokio::select! {
+        () = finished => {}
+        () = beating => {}
+        () = tokio::time::sleep(limit) => log::warn!("POSTs are still under way; another process sends theirs again"),
     }
     if let Err(error) = outbox::release_all(&engine.pool, engine.instance).await {
         log::debug!("leases run out by themselves: {error}");

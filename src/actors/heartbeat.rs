@@ -1,4 +1,5 @@
-//! Heartbeat: says in PostgreSQL that this process lives. It does nothing else, so that nothing else can keep it from it.
+//! Heartbeat: says in PostgreSQL that this process lives. It has a thread and a connection of its own, so
+//! that nothing else can keep it from it.
 //!
 //! Boundary: alive → taken for dead.
 //! Takes: the passing of two seconds.
@@ -12,7 +13,7 @@ use std::time::Duration;
 use actix::{Actor, Context, Supervised};
 
 use super::{Engine, policy};
-use crate::store::instances;
+use crate::store::{Pool, instances};
 use crate::supervision::{ActorHandle, CheckedPolicy, Escalation, PassLoop, PolicyError, Progress};
 
 /// The actor's name.
@@ -32,15 +33,17 @@ pub fn supervised() -> Result<CheckedPolicy, PolicyError> {
 pub struct Heartbeat {
     handle: ActorHandle,
     engine: Arc<Engine>,
+    /// One connection that nobody else uses.
+    pool: Pool,
     hostname: Arc<str>,
 }
 
 impl Heartbeat {
-    /// An actor for this process.
-    pub fn new(handle: ActorHandle, engine: Arc<Engine>) -> Heartbeat {
+    /// An actor for this process, with a connection of its own.
+    pub fn new(handle: ActorHandle, engine: Arc<Engine>, pool: Pool) -> Heartbeat {
         // Kubernetes sets it to the pod's name.
         let hostname = std::env::var("HOSTNAME").unwrap_or_else(|_| "unknown".to_owned());
-        Heartbeat { handle, engine, hostname: hostname.into() }
+        Heartbeat { handle, engine, pool, hostname: hostname.into() }
     }
 }
 
@@ -48,9 +51,9 @@ impl Actor for Heartbeat {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        let (engine, hostname) = (Arc::clone(&self.engine), Arc::clone(&self.hostname));
+        let (instance, pool, hostname) = (self.engine.instance, self.pool.clone(), Arc::clone(&self.hostname));
         PassLoop::spawn(&self.handle, ctx, async move || {
-            instances::heartbeat(&engine.pool, engine.instance, &hostname).await?;
+            instances::heartbeat(&pool, instance, &hostname).await?;
             Ok(Progress::Idle)
         });
     }

@@ -151,7 +151,7 @@ const fn optional(name: &'static str, default: &'static str, meaning: &'static s
 pub const VARIABLES: &[Variable] = &[
     required(
         "DATABASE_URL",
-        "PostgreSQL: postgres://user:password@host/database; TLS is verified unless sslmode=disable",
+        "PostgreSQL: postgres://user:password@host/database; TLS is verified where the server offers it, sslmode=require insists on it",
     ),
     required("REDIS_URL", "Redis: redis://host:6379/0, rediss:// for verified TLS"),
     required("HENG_BASE_URL", "heng-controller with its prefix: http://controller.judge.svc:8080/c/v1"),

@@ -79,7 +79,7 @@ impl bb8::ErrorSink<diesel_async::pooled_connection::PoolError> for LogErrors {
     }
 }
 
-/// Opens one connection, over verified TLS unless the URL says `sslmode=disable` or names a socket.
+/// Opens one connection: over verified TLS where the server offers it, in plain where it does not and `sslmode` allows that.
 pub fn establish(
     url: String,
     application_name: &'static str,
