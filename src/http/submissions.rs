@@ -17,6 +17,7 @@ use super::{Api, reads};
 use crate::protocol::submission::State;
 use crate::protocol::{Generation, SubmissionId};
 use crate::store::submissions::{NewSubmission, Submitted, submit as store_submit};
+use crate::telemetry::METRICS;
 
 /// The header that names a request.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -108,7 +109,7 @@ pub async fn submit(api: web::Data<Api>, request: HttpRequest, body: web::Payloa
     let body = read_json(&request, body, api.body_limits.single).await?;
     let lanes = api.lane_names().await?;
     let checked = submission_body::single(&body, key_of(&request), &lanes);
-    let mut outcomes = store(&api, &caller.tenant, vec![checked]).await?;
+    let mut outcomes = counted(store(&api, &caller.tenant, vec![checked]).await)?;
     match outcomes.pop() {
         Some(Outcome::Committed { id, is_replay }) => Ok(accepted(id, is_replay)),
         Some(Outcome::KeyTaken(owner)) => Err(ApiError::KeyTaken(owner)),
@@ -143,9 +144,26 @@ pub async fn submit_batch(
     let body = read_json(&request, body, api.body_limits.batch).await?;
     let lanes = api.lane_names().await?;
     let checked = submission_body::batch(&body, &lanes).map_err(ApiError::Invalid)?;
-    let outcomes = store(&api, &caller.tenant, checked).await?;
+    let outcomes = counted(store(&api, &caller.tenant, checked).await)?;
     let items = outcomes.into_iter().map(item_answer).collect();
     Ok(HttpResponse::Ok().json(BatchAnswer { items }))
+}
+
+/// Counts each answer by its kind.
+fn counted(outcomes: Result<Vec<Outcome>, ApiError>) -> Result<Vec<Outcome>, ApiError> {
+    let count = |answer: &str| METRICS.submissions_total.with_label_values(&[answer]).inc();
+    match &outcomes {
+        Ok(outcomes) => outcomes.iter().for_each(|outcome| {
+            count(match outcome {
+                Outcome::Committed { is_replay: false, .. } => "accepted",
+                Outcome::Committed { is_replay: true, .. } => "replayed",
+                Outcome::KeyTaken(_) => "key_taken",
+                Outcome::Invalid(_) => "invalid",
+            });
+        }),
+        Err(_) => count("failed"),
+    }
+    outcomes
 }
 
 fn accepted(id: SubmissionId, is_replay: bool) -> HttpResponse {
